@@ -94,7 +94,51 @@ class World:
         return True
 
 
-class Process(asyncio.AbstractEventLoop):
+class Loop(asyncio.AbstractEventLoop):
+    """What is the same in all event loops without sockets."""
+
+    dial: Callable[..., Coroutine[Any, Any, Any]] | None = None
+    """Connects it to a host, where there is a network that knows connections."""
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_later(when - self.time(), callback, *args, context=context)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    async def create_connection(  # type: ignore[override]  # what is used of it
+        self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **_: object
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        del port
+        assert self.dial is not None
+        made: tuple[asyncio.Transport, asyncio.Protocol] = await self.dial(
+            self, protocol_factory, host
+        )
+        return made
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, Broken):
+            raise error
+        raise Broken(f"an error that nobody caught: {context}") from error
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+
+class Process(Loop):
     """A process that can be frozen: its timers stop, its clock does not, and it is not told."""
 
     def __init__(self, world: World, name: str, *, start: float = 0.0, rate: float = 1.0) -> None:
@@ -107,8 +151,6 @@ class Process(asyncio.AbstractEventLoop):
         self.tasks: list[asyncio.Task[Any]] = []
         self.after: Callable[[], None] | None = None
         """Called after everything that happens in it."""
-        self.dial: Callable[..., Coroutine[Any, Any, Any]] | None = None
-        """Connects it to a host, where there is a network that knows connections."""
 
     @classmethod
     def new(cls, world: World, name: str, *, start: float = 0.0, rate: float = 1.0) -> Self:
@@ -142,18 +184,6 @@ class Process(asyncio.AbstractEventLoop):
         self.world.post(delay / self.rate + INSTANT, self, what)
         return what
 
-    def call_at(
-        self,
-        when: float,
-        callback: Callable[[Unpack[Ts]], object],
-        *args: *Ts,
-        context: contextvars.Context | None = None,
-    ) -> asyncio.TimerHandle:
-        return self.call_later(when - self.time(), callback, *args, context=context)
-
-    def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
-
     def create_task(
         self,
         coro: Coroutine[Any, Any, T],  # type: ignore[override]  # typeshed takes generators too
@@ -164,28 +194,3 @@ class Process(asyncio.AbstractEventLoop):
         task = asyncio.Task(coro, loop=self, name=name or "worker", context=context)
         self.tasks.append(task)
         return task
-
-    async def create_connection(  # type: ignore[override]  # what is used of it
-        self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **_: object
-    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        del port
-        assert self.dial is not None
-        made: tuple[asyncio.Transport, asyncio.Protocol] = await self.dial(
-            self, protocol_factory, host
-        )
-        return made
-
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        if isinstance(error, Broken):
-            raise error
-        raise Broken(f"an error that nobody caught: {context}") from error
-
-    def get_debug(self) -> bool:
-        return False
-
-    def is_running(self) -> bool:
-        return True
-
-    def is_closed(self) -> bool:
-        return False

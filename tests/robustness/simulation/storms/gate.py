@@ -118,6 +118,8 @@ class Gate(asyncio.Protocol):
         """Shake hands."""
         process = self._process
         process.arrivals -= 1
+        if self._end.is_closing():  # `Entrance` sees that the client has left
+            return
         process.machine.charge(process.handshake)
         if process.machine.time() - self._began > LIMIT:
             self._end.abort()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
 
-from tests.robustness.simulation.world import INSTANT, Broken, Happening
+from tests.robustness.simulation.world import INSTANT, Broken, Happening, Loop
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -48,7 +48,7 @@ class Time:
         self.now = until
 
 
-class Machine(asyncio.AbstractEventLoop):
+class Machine(Loop):
     """An event loop. While its processor is busy, its callbacks wait."""
 
     def __init__(self, time: Time, name: str) -> None:
@@ -58,8 +58,6 @@ class Machine(asyncio.AbstractEventLoop):
         """Until when its processor is busy."""
         self.dead = False
         self.ready: deque[Happening] = deque()
-        self.dial: Callable[..., Coroutine[Any, Any, Any]]
-        """Connects it to a host."""
         self._world = time
         self._due = False
         """Whether `_turn` is about to run, or runs."""
@@ -138,18 +136,6 @@ class Machine(asyncio.AbstractEventLoop):
         self._world.at(self._world.now + max(delay, 0.0) + INSTANT, self._enqueue, what)
         return what
 
-    def call_at(
-        self,
-        when: float,
-        callback: Callable[[Unpack[Ts]], object],
-        *args: *Ts,
-        context: contextvars.Context | None = None,
-    ) -> asyncio.TimerHandle:
-        return self.call_later(when - self.time(), callback, *args, context=context)
-
-    def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
-
     def create_task(
         self,
         coro: Coroutine[Any, Any, T],  # type: ignore[override]  # typeshed takes generators too
@@ -158,25 +144,3 @@ class Machine(asyncio.AbstractEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
         return asyncio.Task(coro, loop=self, name=name or "worker", context=context)
-
-    async def create_connection(  # type: ignore[override]  # what is used of it
-        self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **_: object
-    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        del port
-        made: tuple[asyncio.Transport, asyncio.Protocol] = await self.dial(protocol_factory, host)
-        return made
-
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        if isinstance(error, Broken):
-            raise error
-        raise Broken(f"an error that nobody caught: {context}") from error
-
-    def get_debug(self) -> bool:
-        return False
-
-    def is_running(self) -> bool:
-        return True
-
-    def is_closed(self) -> bool:
-        return False

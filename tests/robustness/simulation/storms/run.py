@@ -93,7 +93,7 @@ class Storm:
     def _fleet(self, rack: int) -> Machine:
         """Return the machine of the clients of a rack, which has processors for all of them."""
         fleet = Machine.new(self.time, f"rack {rack}")
-        fleet.dial = partial(self._dial, fleet, rack)
+        fleet.dial = partial(self._dial, rack)
         fleet.call_soon(self._begin, fleet, rack)
         return fleet
 
@@ -108,11 +108,7 @@ class Storm:
             self._tasks.append(task)
 
     async def _dial(
-        self,
-        fleet: Machine,
-        rack: int,
-        make: Callable[[], asyncio.Protocol],
-        host: str,
+        self, rack: int, fleet: Machine, make: Callable[[], asyncio.Protocol], host: str
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
         place = self.places[int(host.removeprefix("replica"))]
         return await place.connect(fleet, rack, make)
