@@ -113,12 +113,7 @@ def start(clients: int, ttl: float, say: Say) -> Figures:
 
 def name(clients: int, ttl: float, say: Say) -> Figures:
     """Have all clients acquire one lock. Each releases it at once."""
-    with (
-        Redis() as redis,
-        Replica(redis.url) as only,
-        fleet(f"lockfast://{only.address}", clients, ttl) as members,
-    ):
-        _many_files(only)
+    with Redis() as redis, _one(redis.url, clients, ttl) as (_, members):
         say("all clients want one lock")
         asked = members.asked("everybody's", TIMEOUT)
         tokens = [token for _, token in asked.tokens]
@@ -132,10 +127,8 @@ def engine(clients: int, ttl: float, say: Say) -> Figures:
     """Restart the engine, with what it has on disk, and then without."""
     with (
         Redis(appendonly=True, config={"appendfsync": "always"}) as redis,
-        Replica(redis.url) as only,
-        fleet(f"lockfast://{only.address}", clients, ttl) as members,
+        _one(redis.url, clients, ttl) as (_, members),
     ):
-        _many_files(only)
         held = sum(members.do("hold"))
         say(f"{held:,} leases are held")
         redis.restart(keep_data=True)
@@ -167,12 +160,7 @@ def engine(clients: int, ttl: float, say: Say) -> Figures:
 
 def failover(clients: int, ttl: float, say: Say) -> Figures:
     """Kill the primary of a Sentinel set."""
-    with (
-        SentinelSet() as redis,
-        Replica(redis.url) as only,
-        fleet(f"lockfast://{only.address}", clients, ttl) as members,
-    ):
-        _many_files(only)
+    with SentinelSet() as redis, _one(redis.url, clients, ttl) as (_, members):
         held = sum(members.do("hold"))
         say(f"{held:,} leases are held")
         time.sleep(ttl / BEATS)  # so that the replica of the engine has all of them
@@ -198,12 +186,7 @@ def failover(clients: int, ttl: float, say: Say) -> Figures:
 
 def network(clients: int, ttl: float, say: Say) -> Figures:
     """Cut all clients off for two ttls: the only replica stands still, and comes back."""
-    with (
-        Redis() as redis,
-        Replica(redis.url) as only,
-        fleet(f"lockfast://{only.address}", clients, ttl) as members,
-    ):
-        _many_files(only)
+    with Redis() as redis, _one(redis.url, clients, ttl) as (only, members):
         held = sum(members.do("hold"))
         say(f"{held:,} leases are held")
         only.pause()
@@ -216,14 +199,15 @@ def network(clients: int, ttl: float, say: Say) -> Figures:
         began = time.monotonic()
         asked = members.asked("", TIMEOUT)
         tally = members.tally()
-        arrivals = _seconds([when - began for when, _ in tally.dials])
+        greeted = _seconds([each - began for each in tally.greeted])
         memory = _memory(only)
+        shed = _shed(only)
     figures = {
         "clients": clients,
         "lost": lost,
-        "arrivals_per_second": arrivals,
+        "greeted_per_second": greeted,
         "kib_per_client": round(memory / clients, 1),
-        "shed": None,
+        "shed": shed,
         **_told(asked, clients),
     }
     figures["violations"] += _wrong(
@@ -235,6 +219,14 @@ def network(clients: int, ttl: float, say: Say) -> Figures:
 KINDS: dict[str, Callable[[int, float, Say], Figures]] = {
     each.__name__: each for each in (replica, start, engine, failover, network, name)
 }
+
+
+@contextmanager
+def _one(url: str, clients: int, ttl: float) -> Iterator[tuple[Replica, Fleet]]:
+    """Start one replica in front of an engine, and its clients."""
+    with Replica(url) as only, fleet(f"lockfast://{only.address}", clients, ttl) as members:
+        _many_files(only)
+        yield only, members
 
 
 def _told(asked: Asked, clients: int) -> Figures:

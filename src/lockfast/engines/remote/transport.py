@@ -33,9 +33,10 @@ SLOWEST = 8.0
 """How many times longer an attempt to connect may take after others have failed. A replica that a
 whole fleet connects to at once is slow. If clients gave up their attempts and began again, it would
 spend its time on connections that nobody waits for, and none of them would succeed."""
-SLOW = 6.0
-"""After a replica has ended whose clients are spread over some seconds, an attempt may take as many
-times longer, at most so many: half a second for each of several hosts becomes three."""
+CROWD = 4.0
+"""After a replica has ended, an attempt may take so many times longer for each second over which
+its clients are spread, at most SLOWEST times: with 2,000 of them, four seconds for each of several
+hosts. With half a second, all left a survivor that had greeted them after one."""
 FRESH = 2.0
 """Seconds after which an idle connection may have died without notice: the next request goes with a
 ping, which a replica answers at once, also if its engine is slow."""
@@ -195,7 +196,8 @@ class Transport(ABC):
         old = self.line
         if old is not None and not old.usable:
             # Another replica takes thousands of clients over, and is slow for a moment.
-            self._slow = max(self._slow, min(1.0 + (old.spread or 0.0), SLOW))
+            self._slow = max(self._slow, min(1.0 + CROWD * (old.spread or 0.0), SLOWEST))
+            opening.due = max(opening.due, self.now() + IO * self._slow)
         try:
             if old is not None and old.usable:
                 await self._quiet(old)
