@@ -60,7 +60,8 @@ def _held(stage: Stage, url: str, nodes: list[Redis]) -> Point:
         seconds = time.monotonic() - began
         stage.say(f"{leases:,} claims were granted in {seconds:.0f} s")
         all_do(pipes, "renew")
-        used = Servers(nodes).used(stage.pick(interval(ttl) / 3.0, interval(ttl)))
+        window = stage.pick(interval(ttl) / 3.0, interval(ttl))
+        used = Servers(nodes).used(window)
         ends = all_do(pipes, "count")
         # What else is there has no expiry.
         kept = sum(_expiring(node) for node in nodes)
@@ -71,7 +72,8 @@ def _held(stage: Stage, url: str, nodes: list[Redis]) -> Point:
         "client_us_per_claim": round(spent / leases * 1e6, 1),
         "client_us_per_renewal": round(heart / max(renewed, 1) * 1e6, 1),
         "client_bytes_per_lease": round(memory / leases),
-        "renewals": renewed,
+        # Less than one: this machine was too slow for the clients, and the engine had less to do.
+        "renewals_of_expected": round(renewed / (leases * window / interval(ttl)), 3),
         "in_a_call": size,
     }
     return Point(fleet, used, max(lost, leases - kept), more)
