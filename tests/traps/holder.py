@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -117,7 +118,11 @@ def answer(lease: LeaseCore, told: Told, command: str) -> str:
         return lease.loss.name if lease.loss else "none"
     if command == "fork":
         if not os.fork():
-            os.read(0, 1)  # the test closes it at its end
+            # Until the test closes the pipe, at its end. The child must not read from it: a byte
+            # of the parent's next command would be lost.
+            end = select.poll()
+            end.register(0, 0)
+            end.poll()
             os._exit(0)
         return "forked"
     if command == "told":
