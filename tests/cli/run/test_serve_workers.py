@@ -141,7 +141,7 @@ def test_the_page_has_each_worker_and_each_metric_once(server: Redis) -> None:
         wait_until(lambda: set(service.connections()) == {"0", "1"}, "both show figures", PATIENCE)
         page = service.page()
         names = re.findall(r"^# TYPE (\S+)", page, re.MULTILINE)
-        assert len(names) == len(set(names)) == 13
+        assert len(names) == len(set(names)) == 15
         assert all('worker="' in line for line in page.splitlines() if not line.startswith("#"))
 
 
