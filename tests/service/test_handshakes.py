@@ -296,3 +296,11 @@ def test_a_client_that_has_left_the_backlog_costs_no_handshake() -> None:
             stayer.sendall(upgrade())
             asyncio.run(accept(listening))
     assert len(made) == 1
+
+
+def test_a_client_of_http_may_close_its_own_direction() -> None:
+    with Guarded(Config(port=0)) as guarded, guarded.raw() as sock:
+        sock.sendall(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        sock.shutdown(socket.SHUT_WR)
+        with sock.makefile("rb") as answer:
+            assert answer.readline().startswith(b"HTTP/1.1 200")

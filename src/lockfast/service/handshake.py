@@ -30,6 +30,7 @@ CLOSING = 2.0  # seconds for a client to answer the end of TLS
 FAILED = 1.0  # seconds to wait when no connection can be accepted, because all descriptors are used
 TURN = 64  # connections, before it is the turn of others
 LEFT = getattr(select, "POLLRDHUP", 0)  # Linux has it
+HEAD = 4_096  # bytes in which a WebSocket's handshake says that it is one
 
 
 class Arrival:
@@ -101,7 +102,7 @@ class Entrance:
                 log.warning("no connection can be accepted: %s", error)
                 await asyncio.sleep(FAILED)
                 continue
-            if _has_left(connection):
+            if _has_left(connection, secure=self.tls is not None):
                 connection.close()
             else:
                 self._start(self._take(connection))
@@ -139,13 +140,20 @@ class Entrance:
             connection.close()
 
 
-def _has_left(connection: socket.socket) -> bool:
+def _has_left(connection: socket.socket, *, secure: bool) -> bool:
     """Return whether the client has closed a connection while it waited in the system's backlog.
 
     When a whole fleet connects, the backlog is longer than the patience of a client. A handshake
     for one that has left is as much work as any other one, and makes those that follow wait until
-    they leave too: then nobody gets in.
+    they leave too: then nobody gets in. A client that sends a request of HTTP may close its own
+    direction after that, and still read the answer.
     """
     poll = select.poll()
     poll.register(connection, LEFT)
-    return bool(poll.poll(0))
+    if not poll.poll(0):
+        return False
+    try:
+        head = connection.recv(HEAD, socket.MSG_PEEK)
+    except OSError:
+        return True
+    return secure or not head or b"websocket" in head.lower()

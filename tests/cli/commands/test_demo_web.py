@@ -96,7 +96,9 @@ def test_nothing_is_left_when_it_is_ended(number: signal.Signals, tmp_path: Path
         program.says("http://")
         started = children(program.process.pid)
         assert len(started) == len(CREW) + 1
-        os.kill(started[-1], signal.SIGSTOP)  # one that cannot end by itself
+        last = Path(f"/proc/{started[-1]}/cmdline")  # as soon as it runs, it dies with its parent
+        wait_until(lambda: b"die_with_parent" not in last.read_bytes(), "it runs", LONG)
+        os.kill(started[-1], signal.SIGSTOP)  # it cannot end by itself
         program.send(number)
         assert program.wait() == (-9 if number is signal.SIGKILL else 0)
         assert "Traceback" not in program.stderr
