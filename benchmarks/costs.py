@@ -292,7 +292,9 @@ class Probe:
         """Return the memory of each of many leases of one client, beside those that wait: a server
         would put the leases where claims were before.
         """
-        many = self._stage.count(2 * MANY.get(self._stage.engine, 2000), 60)
+        # Not a few thousand: the first ones fill buffers and hash tables.
+        most = 2 * MANY.get(self._stage.engine, self._stage.against.leases // 4)
+        many = self._stage.count(most, 60)
         before = self._meter.read()
         self._stage.say("many leases of one client")
         self._crew.one("hold_many", many, self._stage.pick(WAITING, 4.0))
