@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import select
 import socket
 import ssl
@@ -31,6 +32,7 @@ FAILED = 1.0  # seconds to wait when no connection can be accepted, because all 
 TURN = 64  # connections, before it is the turn of others
 LEFT = getattr(select, "POLLRDHUP", 0)  # Linux has it
 HEAD = 4_096  # bytes in which a WebSocket's handshake says that it is one
+UPGRADE = re.compile(rb"\r\nupgrade:[ \t]*websocket", re.IGNORECASE)
 
 
 class Arrival:
@@ -156,4 +158,4 @@ def _has_left(connection: socket.socket, *, secure: bool) -> bool:
         head = connection.recv(HEAD, socket.MSG_PEEK)
     except OSError:
         return True
-    return secure or not head or b"websocket" in head.lower()
+    return secure or not head or UPGRADE.search(head) is not None
